@@ -64,7 +64,7 @@ def merge_patch(
     With ``optimistic_lock`` the server refuses it with Conflict if the object has changed since
     ``old`` was read; ValueError if ``old`` has no resourceVersion. An empty patch stays empty.
     """
-    before, after = _manifest(old), _manifest(new)
+    before, after = manifest_of(old), manifest_of(new)
     patch = difference(before, after)
     if metadata := patch.get("metadata"):
         metadata.pop("managedFields", None)
@@ -82,5 +82,6 @@ def merge_patch(
     return patch
 
 
-def _manifest(obj: Manifest | Resource[Any, Any]) -> Manifest:
+def manifest_of(obj: Manifest | Resource[Any, Any]) -> Manifest:
+    """Return an object as it is sent; a manifest is returned as it is."""
     return obj if isinstance(obj, dict) else obj.to_manifest()

@@ -9,7 +9,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.api.resource import KindRef, Resource, UntypedKindRef
 from ctrlruntime.client.call import FieldValidation, Propagation, Verb
 from ctrlruntime.client.calling import Caller, as_json, decode, reading_of, version_of
-from ctrlruntime.client.patches import PatchType
+from ctrlruntime.client.patches import PatchType, manifest_of
 from ctrlruntime.client.reads import selector_params
 from ctrlruntime.client.selectors import FieldSelector, LabelSelector
 from ctrlruntime.client.transport import JSON
@@ -37,7 +37,7 @@ class Writer(Caller):
         field_validation: FieldValidation | None = None,
     ) -> Obj:
         """Return the object as the server made it. ``generateName`` works as it does there."""
-        manifest = _manifest(obj)
+        manifest = manifest_of(obj)
         params = self._write_params(dry_run, field_manager, field_validation)
         return await self._write("create", obj, kind, _encoded(manifest), params, manifest=manifest)
 
@@ -52,7 +52,7 @@ class Writer(Caller):
         field_validation: FieldValidation | None = None,
     ) -> Obj:
         """Replace the object; Conflict if its resourceVersion is no longer the server's."""
-        manifest = _manifest(obj)
+        manifest = manifest_of(obj)
         params = self._write_params(dry_run, field_manager, field_validation)
         return await self._write(
             "update",
@@ -234,7 +234,7 @@ class Writer(Caller):
             raise ValueError(
                 "metadata_only, version_only: apply the manifest (obj.to_manifest()) instead"
             )
-        manifest = _manifest(obj)
+        manifest = manifest_of(obj)
         if "managedFields" in manifest.get("metadata", {}):
             metadata = {k: v for k, v in manifest["metadata"].items() if k != "managedFields"}
             manifest = {**manifest, "metadata": metadata}
@@ -442,7 +442,3 @@ def _encoded(value: Mapping[str, Any] | Sequence[Any], what: str = "") -> bytes:
         names = filter(None, (metadata.get("namespace"), metadata.get("name")))
         what = f"{value.get('kind')} {'/'.join(names)}"
     raise LimitExceeded(what, "depth", OBJECT_DEPTH)
-
-
-def _manifest(obj: Resource[Any, Any] | Manifest) -> Manifest:
-    return obj if isinstance(obj, dict) else obj.to_manifest()

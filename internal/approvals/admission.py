@@ -59,7 +59,7 @@ def record_of(write: Write, rules: ApprovalRules, recorder: Recorder) -> str | N
         protection = wanted
     given = _approvals(write, rules, known, recorder, policy, author)
     if not recorder.key:
-        return _annotations(old).get(RECORD)
+        return annotations_of(old).get(RECORD)
     metadata = (write.old or new).get("metadata") or {}
     identity = Identity.of(write.kind, metadata, write.namespace, write.name)
     deletion = _deletion(write, known, identity, recorder)
@@ -90,7 +90,8 @@ def deletion_of(write: Write, rules: ApprovalRules, recorder: Recorder) -> str |
     return signed(msgspec.structs.replace(known, deletion=asked), recorder.key)
 
 
-def _annotations(manifest: Manifest) -> Mapping[str, str]:
+def annotations_of(manifest: Manifest) -> Mapping[str, str]:
+    """Return the annotations of an object, which may have none."""
     return (manifest.get("metadata") or {}).get("annotations") or {}
 
 
@@ -111,7 +112,7 @@ def _old_record(write: Write, recorder: Recorder) -> Record:
     identity = Identity.of(write.kind, metadata, write.namespace, write.name)
     found = None
     if recorder.key and write.old is not None:
-        text = _annotations(write.old).get(RECORD)
+        text = annotations_of(write.old).get(RECORD)
         found = verified(text, recorder.key, identity, metadata.get("generation") or 0)
     return Record(identity) if found is None else msgspec.structs.replace(found, of=identity)
 
@@ -153,7 +154,7 @@ def _approvals(
     author: Author | None,
 ) -> dict[str, dict[str, Given]]:
     """Return who gave each approval. One that is there already keeps its record, if it has one."""
-    before, after = _annotations(write.old or {}), _annotations(write.new)
+    before, after = annotations_of(write.old or {}), annotations_of(write.new)
     found: dict[str, dict[str, Given]] = {}
     for annotation in sorted(rules.annotations & after.keys()):
         there = frozenset(rules.items(annotation, before.get(annotation)))
@@ -206,7 +207,7 @@ def _deletion(write: Write, known: Record, identity: Identity, recorder: Recorde
     """Return who requested the deletion: the manager alone, whose webhook saw the request, may bring that."""
     if write.user != recorder.user or not recorder.user:
         return known.deletion
-    text = _annotations(write.new).get(RECORD)
+    text = annotations_of(write.new).get(RECORD)
     metadata = (write.old or {}).get("metadata") or {}
     brought = verified(text, recorder.key, identity, metadata.get("generation") or 0)
     return known.deletion if brought is None else brought.deletion

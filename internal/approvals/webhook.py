@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -15,7 +15,7 @@ from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.json import json_patch
 from ctrlruntime.webhook import AdmissionRequest, AdmissionResponse, allowed, denied
-from internal.approvals.admission import Refused, Write, deletion_of, record_of
+from internal.approvals.admission import Refused, Write, annotations_of, deletion_of, record_of
 from internal.approvals.judge import Judgement, Recorder
 from internal.approvals.rules import RECORD, ApprovalRules
 
@@ -57,10 +57,10 @@ class ApprovalWebhook:
             text = record_of(write, self.rules, self.recorder())
         except Refused as error:
             return denied(str(error))
-        before = _annotations(new).get(RECORD)
+        before = annotations_of(new).get(RECORD)
         if before == text:
             return allowed()
-        there = None if old is None else _annotations(old).get(RECORD)
+        there = None if old is None else annotations_of(old).get(RECORD)
         own = (
             before is None or before == there or request.user_info.username == self.recorder().user
         )
@@ -110,13 +110,11 @@ class ApprovalWebhook:
             )
 
 
-def _annotations(manifest: Manifest) -> Mapping[str, str]:
-    return (manifest.get("metadata") or {}).get("annotations") or {}
-
-
 def _with_record(manifest: Manifest, text: str | None) -> Manifest:
     """Return a copy of a manifest with another record."""
-    annotations = {name: value for name, value in _annotations(manifest).items() if name != RECORD}
+    annotations = {
+        name: value for name, value in annotations_of(manifest).items() if name != RECORD
+    }
     if text is not None:
         annotations[RECORD] = text
     return {

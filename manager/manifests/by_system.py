@@ -47,7 +47,7 @@ def by_system_files(
         for system, rules in systems.items()
         for path, text in _system_files(system, rules, namespace, prefix, labels).items()
     }
-    patches = [_patch(_DELETED, kind, f"{prefix}{name}") for kind, name in REPLACED]
+    patches = [patch_of(_DELETED, kind, f"{prefix}{name}") for kind, name in REPLACED]
     whole = kustomization(["../default", *systems], patches=patches)
     return {f"{FOLDER}/kustomization.yaml": whole, **made}
 
@@ -71,8 +71,8 @@ def _system_files(
     }
     made = {"service_account": [account], "role": [role, *own], "role_binding": bound}
     patches = [
-        _patch(_DELETED, "Namespace", SYSTEM),
-        _patch(
+        patch_of(_DELETED, "Namespace", SYSTEM),
+        patch_of(
             _added(
                 f"--system={system}",
                 f"--leader-election-id={system_lease(system)}",
@@ -101,7 +101,7 @@ def install_files(
     """Return the files of `by-system` with webhooks. `webhooks`: those that the manager of each system serves."""
     made: dict[str, str] = {}
     patches = []
-    removed = [_patch(_DELETED, kind, f"{prefix}{name}") for kind, name in REPLACED]
+    removed = [patch_of(_DELETED, kind, f"{prefix}{name}") for kind, name in REPLACED]
     for system, served in webhooks.items():
         made |= _webhook_files(system, served, namespace, prefix, labels)
         name = f"{prefix}{system}-"
@@ -113,7 +113,7 @@ def install_files(
         )
         port = {"name": "webhooks", "containerPort": _RUN.webhook_port, "protocol": "TCP"}
         opened = {"op": "add", "path": PORTS, "value": port}
-        serving = _patch([*arguments, opened], "Deployment", f"{name}{ACCOUNT}")
+        serving = patch_of([*arguments, opened], "Deployment", f"{name}{ACCOUNT}")
         patches.append(serving)
         parts = [f"../only-{system}", f"../{FOLDER}/{system}", f"../{INSTALL}/{system}"]
         alone = kustomization(parts, patches=[*removed, serving])
@@ -212,5 +212,6 @@ def _added(*arguments: str) -> list[dict[str, object]]:
     return [{"op": "add", "path": ARGUMENTS, "value": value} for value in arguments]
 
 
-def _patch(patch: object, kind: str, name: str) -> dict[str, object]:
+def patch_of(patch: object, kind: str, name: str) -> dict[str, object]:
+    """Return a patch in a kustomization; `name` is a regular expression."""
     return {"patch": json.dumps(patch), "target": {"kind": kind, "name": name}}

@@ -1,6 +1,5 @@
 """Manifests from code: CRDs, roles from what controllers declare, webhooks, folders of kustomize."""
 
-import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
@@ -44,7 +43,7 @@ from manager.controllers.fleet import OperatorOptions, add_operator
 from manager.controllers.tenancy import add_tenancy, webhooks
 from manager.controllers.tenancy_options import TenancyOptions
 from manager.manifests.argocd import argocd_files
-from manager.manifests.by_system import by_system_files, install_files
+from manager.manifests.by_system import by_system_files, install_files, patch_of
 from manager.manifests.data_plane import (
     data_plane_files,
     data_plane_rules,
@@ -345,9 +344,9 @@ def namespaced_overlay(file: Path) -> dict[str, str]:
         "kind": "Kustomization",
         "resources": ["../default", "role.yaml", "role_binding.yaml"],
         "patches": [
-            _patch([rights], "ClusterRole", "ctrlruntime-manager-role"),
-            _patch(arguments, "Deployment", "ctrlruntime-controller-manager"),
-            _patch(_DELETED, "ClusterRoleBinding", f"{aggregated}-rolebinding"),
+            patch_of([rights], "ClusterRole", "ctrlruntime-manager-role"),
+            patch_of(arguments, "Deployment", "ctrlruntime-controller-manager"),
+            patch_of(_DELETED, "ClusterRoleBinding", f"{aggregated}-rolebinding"),
         ],
     }
     labelled = [
@@ -388,9 +387,9 @@ def _overlay(system: str) -> dict[str, str]:
         removed.append(("ClusterRoleBinding", "ctrlruntime-manager-aggregated-rolebinding"))
     rights = {"op": "replace", "path": "/rules", "value": role["rules"]}
     patches = [
-        _patch([rights], "ClusterRole", "ctrlruntime-manager-role"),
-        _patch([_argument(f"--system={system}")], "Deployment", "ctrlruntime-controller-manager"),
-        *(_patch(_DELETED, kind, name) for kind, name in removed),
+        patch_of([rights], "ClusterRole", "ctrlruntime-manager-role"),
+        patch_of([_argument(f"--system={system}")], "Deployment", "ctrlruntime-controller-manager"),
+        *(patch_of(_DELETED, kind, name) for kind, name in removed),
     ]
     made = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -410,11 +409,6 @@ def _argument(value: str) -> dict[str, str]:
     """Return the operation of a JSON patch that adds an argument of the manager."""
     path = "/spec/template/spec/containers/0/args/-"
     return {"op": "add", "path": path, "value": value}
-
-
-def _patch(patch: object, kind: str, name: str) -> dict[str, object]:
-    """Return a patch in a kustomization; `name` is a regular expression."""
-    return {"patch": json.dumps(patch), "target": {"kind": kind, "name": name}}
 
 
 def _samples(directory: Path) -> list[str]:

@@ -8,7 +8,7 @@ import zlib
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.selectors import label_matcher
 from ctrlruntime.controller.reconcile import Result
-from ctrlruntime.envtest.nodes.cluster import Cluster
+from ctrlruntime.envtest.nodes.cluster import OfCluster
 from ctrlruntime.envtest.nodes.kinds import (
     AUTOSCALER,
     BUDGET,
@@ -32,14 +32,11 @@ def address(uid: str) -> str:
     return f"198.51.100.{1 + zlib.crc32(uid.encode()) % 254}"
 
 
-class ClaimReconciler:
+class ClaimReconciler(OfCluster):
     """Claims are Bound as soon as they are seen, and grow when asked to; there are no volumes.
 
     A claim on its way out is let go at once: nothing mounts it, so its protection has no use.
     """
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def reconcile(self, request: Request) -> Result | None:
         claim = self._cluster.live(CLAIM, request)
@@ -63,11 +60,8 @@ class ClaimReconciler:
         await self._cluster.patch(CLAIM, entry.name, patch, namespace=entry.namespace)
 
 
-class ServiceReconciler:
+class ServiceReconciler(OfCluster):
     """Services of type LoadBalancer get an address, others lose it."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def reconcile(self, request: Request) -> Result | None:
         service = self._cluster.live(SERVICE, request)
@@ -91,11 +85,8 @@ class ServiceReconciler:
         return None
 
 
-class IngressReconciler:
+class IngressReconciler(OfCluster):
     """Every Ingress gets an address."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def reconcile(self, request: Request) -> Result | None:
         ingress = self._cluster.live(INGRESS, request)
@@ -106,11 +97,8 @@ class IngressReconciler:
         return None
 
 
-class AutoscalerReconciler:
+class AutoscalerReconciler(OfCluster):
     """Autoscalers report their target's size; there are no metrics to scale by."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def reconcile(self, request: Request) -> Result | None:
         autoscaler = self._cluster.live(AUTOSCALER, request)
@@ -146,11 +134,8 @@ def _replicas(target: Entry | None) -> int:
     return 0 if target is None else int((target.field("spec") or {}).get("replicas", 1))
 
 
-class BudgetReconciler:
+class BudgetReconciler(OfCluster):
     """Disruption budgets count the ready Pods they select."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def reconcile(self, request: Request) -> Result | None:
         budget = self._cluster.live(BUDGET, request)

@@ -124,6 +124,13 @@ class Cluster:
             return
 
 
+class OfCluster:
+    """What a simulated controller is made of."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+
 class PodAddresses:
     """Gives each Pod an address on loopback (127.128.0.0/9) that no other Pod has while it exists.
 

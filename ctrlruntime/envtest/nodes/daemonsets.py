@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctrlruntime.controller.reconcile import Result
-from ctrlruntime.envtest.nodes.cluster import Cluster
+from ctrlruntime.envtest.nodes.cluster import OfCluster
 from ctrlruntime.envtest.nodes.kinds import DAEMON_SET, POD, Manifest
 from ctrlruntime.envtest.nodes.podshape import pod_of, random_suffix, template_hash
 from ctrlruntime.envtest.nodes.status import without_zeros
@@ -12,11 +12,8 @@ from ctrlruntime.queue import Request
 HASH = "controller-revision-hash"
 
 
-class DaemonSetReconciler:
+class DaemonSetReconciler(OfCluster):
     """As the daemonset controller on a cluster of one node, whatever the node selector."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def reconcile(self, request: Request) -> Result | None:
         daemon_set = self._cluster.live(DAEMON_SET, request)

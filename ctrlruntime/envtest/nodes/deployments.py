@@ -11,7 +11,7 @@ from typing import Any
 from ctrlruntime.api.meta import set_controller_reference
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.reconcile import Result
-from ctrlruntime.envtest.nodes.cluster import Cluster
+from ctrlruntime.envtest.nodes.cluster import OfCluster
 from ctrlruntime.envtest.nodes.kinds import DEPLOYMENT, HASH_LABEL, REPLICA_SET, REVISION, Manifest
 from ctrlruntime.envtest.nodes.podshape import template_hash, with_hash
 from ctrlruntime.envtest.nodes.status import condition, conditions, parse_timestamp, without_zeros
@@ -41,11 +41,8 @@ class ReplicaSetView:
         )
 
 
-class DeploymentReconciler:
+class DeploymentReconciler(OfCluster):
     """As the deployment controller, without adoption of ReplicaSets it did not make."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def reconcile(self, request: Request) -> Result | None:
         deployment = self._cluster.live(DEPLOYMENT, request)

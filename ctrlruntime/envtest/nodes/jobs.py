@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.reconcile import Result
-from ctrlruntime.envtest.nodes.cluster import Cluster
+from ctrlruntime.envtest.nodes.cluster import OfCluster
 from ctrlruntime.envtest.nodes.kinds import JOB, MOST_PODS, POD, Manifest
 from ctrlruntime.envtest.nodes.podshape import PodView, pod_of, random_suffix
 from ctrlruntime.envtest.nodes.status import condition, conditions, parse_timestamp, timestamp
@@ -16,11 +16,8 @@ BACKOFF_MESSAGE = "Job has reached the specified backoff limit"
 DEADLINE_MESSAGE = "Job was active longer than specified deadline"
 
 
-class JobReconciler:
+class JobReconciler(OfCluster):
     """As the job controller: NonIndexed, without pod failure policies and back-off delays."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def reconcile(self, request: Request) -> Result | None:
         job = self._cluster.live(JOB, request)

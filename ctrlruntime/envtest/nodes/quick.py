@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctrlruntime.controller.reconcile import Result
-from ctrlruntime.envtest.nodes.cluster import Cluster
+from ctrlruntime.envtest.nodes.cluster import OfCluster
 from ctrlruntime.envtest.nodes.daemonsets import daemon_status
 from ctrlruntime.envtest.nodes.deployments import deployment_conditions
 from ctrlruntime.envtest.nodes.kinds import DAEMON_SET, DEPLOYMENT, JOB, STATEFUL_SET, Manifest
@@ -13,11 +13,8 @@ from ctrlruntime.envtest.nodes.status import condition, conditions, timestamp, w
 from ctrlruntime.queue import Request
 
 
-class QuickDeployment:
+class QuickDeployment(OfCluster):
     """A Deployment with all its replicas at once, or none if its image does not exist."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def reconcile(self, request: Request) -> Result | None:
         deployment = self._cluster.live(DEPLOYMENT, request)
@@ -43,11 +40,8 @@ class QuickDeployment:
         return without_zeros(counts) | {"conditions": wanted}
 
 
-class QuickStatefulSet:
+class QuickStatefulSet(OfCluster):
     """A StatefulSet with all its replicas at once; no claims are made."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def reconcile(self, request: Request) -> Result | None:
         stateful_set = self._cluster.live(STATEFUL_SET, request)
@@ -73,11 +67,8 @@ class QuickStatefulSet:
         return None
 
 
-class QuickDaemonSet:
+class QuickDaemonSet(OfCluster):
     """A DaemonSet that is ready at once."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def reconcile(self, request: Request) -> Result | None:
         daemon_set = self._cluster.live(DAEMON_SET, request)
@@ -88,11 +79,8 @@ class QuickDaemonSet:
         return None
 
 
-class QuickJob:
+class QuickJob(OfCluster):
     """A Job that completes at once."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def reconcile(self, request: Request) -> Result | None:
         job = self._cluster.live(JOB, request)

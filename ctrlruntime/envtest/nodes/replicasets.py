@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 
 from ctrlruntime.controller.reconcile import Result
-from ctrlruntime.envtest.nodes.cluster import Cluster
+from ctrlruntime.envtest.nodes.cluster import OfCluster
 from ctrlruntime.envtest.nodes.kinds import MOST_PODS, POD, REPLICA_SET, Manifest
 from ctrlruntime.envtest.nodes.podshape import PodView, pod_of, random_suffix
 from ctrlruntime.envtest.nodes.status import without_zeros
@@ -16,11 +16,8 @@ AT_ONCE = 50
 """Pods created or deleted side by side."""
 
 
-class ReplicaSetReconciler:
+class ReplicaSetReconciler(OfCluster):
     """As the replicaset controller, without adoption."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def reconcile(self, request: Request) -> Result | None:
         replica_set = self._cluster.live(REPLICA_SET, request)

@@ -6,7 +6,7 @@ import copy
 
 from ctrlruntime.client.errors import AlreadyExists
 from ctrlruntime.controller.reconcile import Result
-from ctrlruntime.envtest.nodes.cluster import Cluster
+from ctrlruntime.envtest.nodes.cluster import OfCluster
 from ctrlruntime.envtest.nodes.kinds import CLAIM, MOST_PODS, POD, STATEFUL_SET, Manifest
 from ctrlruntime.envtest.nodes.podshape import PodView, pod_of, template_hash
 from ctrlruntime.queue import Request
@@ -14,11 +14,8 @@ from ctrlruntime.queue import Request
 REVISION_LABEL = "controller-revision-hash"
 
 
-class StatefulSetReconciler:
+class StatefulSetReconciler(OfCluster):
     """As the statefulset controller. Claims are retained; there are no ControllerRevisions."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
 
     async def reconcile(self, request: Request) -> Result | None:
         stateful_set = self._cluster.live(STATEFUL_SET, request)

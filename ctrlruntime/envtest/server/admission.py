@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from ctrlruntime.clock import new_uid
 from ctrlruntime.envtest.merge.patches import PatchRefused, json_patch
 from ctrlruntime.envtest.schema.evaluator import cel
 from ctrlruntime.envtest.server import conversion
+from ctrlruntime.envtest.server.auth import lists_value
 from ctrlruntime.envtest.server.cleaning import Cleaner
 from ctrlruntime.envtest.server.conversion_webhook import ConversionWebhook, converts
 from ctrlruntime.envtest.server.errors import StatusError, bad_request, internal
@@ -286,7 +287,7 @@ def _wanted_version(hook: Mapping[str, Any], call: Call) -> str:
 def _version_for(rule: Mapping[str, Any], hook: Mapping[str, Any], call: Call) -> str:
     """Return the version in which a rule wants the object; "" where it does not match."""
     kind, request = call.kind, call.request
-    if not _has(rule.get("operations"), call.operation) or not _has(
+    if not lists_value(rule.get("operations"), call.operation) or not lists_value(
         rule.get("apiGroups"), kind.group
     ):
         return ""
@@ -296,15 +297,11 @@ def _version_for(rule: Mapping[str, Any], hook: Mapping[str, Any], call: Call) -
     if not _resource_matches(rule.get("resources") or (), kind.plural, request.subresource):
         return ""
     versions = rule.get("apiVersions") or ()
-    if _has(versions, request.version):
+    if lists_value(versions, request.version):
         return request.version
     if hook.get("matchPolicy") == "Exact":
         return ""
     return next((version for version in kind.versions if version in versions), "")
-
-
-def _has(values: Collection[str] | None, value: str) -> bool:
-    return values is not None and ("*" in values or value in values)
 
 
 def _resource_matches(patterns: Iterable[str], plural: str, subresource: str) -> bool:

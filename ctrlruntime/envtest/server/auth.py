@@ -277,16 +277,17 @@ def _reason(binding: Manifest, subject: Manifest) -> str:
     )
 
 
-def _has(values: Collection[str] | None, value: str) -> bool:
+def lists_value(values: Collection[str] | None, value: str) -> bool:
+    """Return whether a list in a rule covers a value; `*` covers all."""
     return values is not None and ("*" in values or value in values)
 
 
 def _rule_allows(rule: Mapping[str, Any], asked: Attributes) -> bool:
-    if not _has(rule.get("verbs"), asked.verb):
+    if not lists_value(rule.get("verbs"), asked.verb):
         return False
     if asked.path:
         return any(_path_matches(item, asked.path) for item in rule.get("nonResourceURLs") or ())
-    if not _has(rule.get("apiGroups"), asked.group):
+    if not lists_value(rule.get("apiGroups"), asked.group):
         return False
     if not _resource_matches(rule.get("resources") or (), asked):
         return False

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from ctrlruntime.api.kinds import Manifest
-from ctrlruntime.envtest.server.auth import MASTERS, Attributes, Authorizer
+from ctrlruntime.envtest.server.auth import MASTERS, Attributes, Authorizer, lists_value
 from ctrlruntime.envtest.server.errors import forbidden, not_found
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.options import User
@@ -106,7 +106,7 @@ def _rights(rule: Mapping[str, Any]) -> Iterator[_Right]:
 
 
 def _covers(rule: Mapping[str, Any], right: _Right) -> bool:
-    if not _has(rule.get("verbs"), right.verb):
+    if not lists_value(rule.get("verbs"), right.verb):
         return False
     if right.path:
         paths = rule.get("nonResourceURLs") or ()
@@ -116,19 +116,15 @@ def _covers(rule: Mapping[str, Any], right: _Right) -> bool:
         )
     names = rule.get("resourceNames")
     return (
-        _has(rule.get("apiGroups"), right.group)
+        lists_value(rule.get("apiGroups"), right.group)
         and _has_resource(rule.get("resources") or (), right.resource)
         and (not names or (bool(right.name) and right.name in names))
     )
 
 
-def _has(values: Collection[str] | None, value: str) -> bool:
-    return values is not None and ("*" in values or value in values)
-
-
 def _has_resource(resources: Collection[str], wanted: str) -> bool:
     _, slash, subresource = wanted.partition("/")
-    return _has(resources, wanted) or bool(slash and f"*/{subresource}" in resources)
+    return lists_value(resources, wanted) or bool(slash and f"*/{subresource}" in resources)
 
 
 def _compact(missing: list[_Right]) -> Iterator[str]:

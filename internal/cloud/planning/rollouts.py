@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Final
 
 from apis.cloud import FleetRollout, Instance, RolloutAction
@@ -73,7 +74,7 @@ class RolloutPlanner:
         """
         rollout = entry.typed(FleetRollout)
         strategy = replace(strategy_of(rollout.spec, entry.annotations), hold=hold)
-        listed = {item.name: item for item in sorted(instances, key=_name)}
+        listed = {item.name: item for item in sorted(instances, key=attrgetter("name"))}
         facts = {name: fleet_instance(item) for name, item in listed.items()}
         fleet = fleet_of(
             entry.name,
@@ -232,7 +233,3 @@ def _notes(
 
 def _instances(number: int) -> str:
     return "1 instance" if number == 1 else f"{number:,} instances"
-
-
-def _name(entry: Entry) -> str:
-    return entry.name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import Protocol
 
 from apis.cloud import FleetRolloutSpec
@@ -50,7 +51,7 @@ class FleetReader:
         self, entry: Entry, spec: FleetRolloutSpec, now: datetime
     ) -> tuple[Fleet, dict[str, Entry]]:
         """Return the fleet of a rollout, and by name the instances of its namespace that it was made from."""
-        listed = sorted(self.instances.by_index(NAMESPACE, entry.namespace), key=_name)
+        listed = sorted(self.instances.by_index(NAMESPACE, entry.namespace), key=attrgetter("name"))
         found = []
         for item in listed:
             found.append(self._memo.compute(item.uid, item.resource_version, _maker(item)))
@@ -59,10 +60,6 @@ class FleetReader:
         fleet = fleet_of(entry.name, spec, found, newer, now)
         await self.yielder.maybe_yield()  # each step takes 30 ms for 10,000 instances
         return fleet, {item.name: item for item in listed}
-
-
-def _name(entry: Entry) -> str:
-    return entry.name
 
 
 def _maker(entry: Entry) -> Callable[[], FleetInstance]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from internal.tenancy.rendering.errors import TemplateError
 from internal.tenancy.rendering.limits import check_integer
-from internal.tenancy.rendering.values import to_text
+from internal.tenancy.rendering.values import check_finite, to_text
 
 MOST_DIGITS = 400
 TRUE_WORDS = frozenset({"true", "1", "yes", "on", "t", "y"})
@@ -33,11 +33,11 @@ def to_int(value: object) -> int:
 def to_float(value: object) -> float:
     """Return the number a value spells; what is no number is 0."""
     if isinstance(value, int | float):
-        return _finite(float(value))
+        return check_finite(float(value))
     text = to_text(value).strip()
     if len(text) > MOST_DIGITS or _NUMBER.fullmatch(text) is None:
         return 0.0
-    return _finite(float(text))
+    return check_finite(float(text))
 
 
 def to_bool(value: object) -> bool:
@@ -124,7 +124,7 @@ def _decimals(name: str, apply: Callable[[Decimal, Decimal], Decimal], *values: 
     numbers = [Decimal(repr(_number(name, value))) for value in values]
     with localcontext(_EXACT):
         try:
-            return _finite(float(reduce(apply, numbers)))
+            return check_finite(float(reduce(apply, numbers)))
         except ArithmeticError:
             raise TemplateError(f"{name}: the result is not a number") from None
 
@@ -144,13 +144,9 @@ def _number(name: str, value: object) -> int | float:
     text = to_text(value).strip()
     if len(text) > MOST_DIGITS or _NUMBER.fullmatch(text) is None:
         raise TemplateError(f"{name}: a value is not a number; int yields 0 for such a value")
-    return exact_int(text) if re.fullmatch(r"[+-]?\d+", text, re.ASCII) else _finite(float(text))
-
-
-def _finite(value: float) -> float:
-    if not math.isfinite(value):
-        raise TemplateError("a number is not finite")
-    return value
+    return (
+        exact_int(text) if re.fullmatch(r"[+-]?\d+", text, re.ASCII) else check_finite(float(text))
+    )
 
 
 def loses_number(text: object) -> str:
