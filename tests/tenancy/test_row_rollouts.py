@@ -222,6 +222,7 @@ async def test_new_rows_and_edits_by_hand_do_not_wait(harness: TenancyHarness) -
         await fleet.harness.eventually(
             lambda: fleet.read(Tenant, waiting), lambda seen: seen.spec == admitted
         )
+    assert "new-app" not in await with_plan(fleet, BAD)
 
 
 async def test_without_rows_a_changed_row_reaches_its_tenants_at_once(
