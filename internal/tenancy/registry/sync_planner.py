@@ -305,11 +305,13 @@ class SyncPlanner:
         entry = self.control.look(builder.secret(tenant.name, labels, row))
         if entry is None and tenant.admitted is not None and not tenant.admitted.sensitive:
             return replace(tenant, sensitive={})  # it had none
-        if entry is not None:
-            there = replace(row, sensitive=decoded(entry.field("data")))
-            if not self._is_pending(tenant, builder, there, owner):
-                return self._holding(tenant, builder, there.sensitive)
         known = self.existing.held_values.get(key)
+        if entry is not None:
+            # The cache may hold no data: what it was written with is recognised by its revision.
+            for values in (known, decoded(entry.field("data"))):
+                there = None if values is None else replace(row, sensitive=values)
+                if there is not None and not self._is_pending(tenant, builder, there, owner):
+                    return self._holding(tenant, builder, there.sensitive)
         return tenant if known is None else replace(tenant, sensitive=known, intact=False)
 
     def _is_pending(

@@ -111,10 +111,14 @@ def _labels(labels: Mapping[str, str], variables: Mapping[str, str]) -> dict[str
 def member_of(tenant: ExistingTenant) -> Member:
     """Return a tenant as a member of its template's rollout."""
     judged = tenant.judgement
+    health = _HEALTH[tenant.state]
+    if health is Health.FAILED and not tenant.intact and tenant.admitted is not None:
+        # It may fail by an edit that is about to be undone: a refused row would go to it as a fix.
+        health = Health.PROGRESSING
     return Member(
         name=tenant.name,
         version=tenant.version,
-        health=_HEALTH[tenant.state],
+        health=health,
         health_since=tenant.health_since,
         change=tenant.change,
         labels=_labels(tenant.labels, tenant.variables),
