@@ -205,5 +205,6 @@ async def _check_former(hub: Client, former: str, target: str) -> None:
     if place := place_unasked(former, places, answers):
         message = unasked_message(former, "was replaced", place)
         raise click.ClickException(
-            f"{message}, or delete the Secret if it is of no use. Nothing was changed"
+            f"{message}, or, if namespace {place} does not have that data plane, delete the Secret, take the label {DATA_PLANE} off, and wait until "
+            f"{DATA_PLANE_ID} is gone (without a stack that removes it: kubectl annotate namespace {place} {DATA_PLANE_ID}-). Nothing was changed"
         )

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import itertools
 import sqlite3
 import time
 from collections.abc import (
@@ -133,6 +134,7 @@ class TenancyHarness(ManagerHarness):
     """A real server that all harnesses of a worker share; without, each has an embedded one."""
     ledger: ClassVar[RequestRecorder | None] = None
     """Where what managers ask is taken down, if anywhere."""
+    _number: int = field(default_factory=itertools.count().__next__)
     _makers: ClassVar[dict[str, int]] = {}
     """Which harness made a namespace of the shared server."""
 
@@ -210,11 +212,11 @@ class TenancyHarness(ManagerHarness):
     def made(self, namespace: str) -> None:
         """A namespace is this harness's. On a real server another one's manager sees it as well."""
         if self.is_real:
-            self._makers[namespace] = id(self)
+            self._makers[namespace] = self._number
 
     def _is_of_another(self, namespace: str) -> bool:
         """Its end deletes what is in it, while this harness's manager may stand still with its loop."""
-        return self._makers.get(namespace, id(self)) != id(self)
+        return self._makers.get(namespace, self._number) != self._number
 
     @property
     def is_real(self) -> bool:

@@ -162,7 +162,8 @@ def _message(spec: FleetRolloutSpec, decision: Decision, place: str) -> str:
 
 def _failures(decision: Decision, fleet: Fleet) -> str:
     """Return what failed of the members that have failed now; a rollback takes that out of their statuses."""
-    found = (each for each in fleet.members if each.name in decision.failed and each.causes)
+    failed = frozenset(decision.failed)
+    found = (each for each in fleet.members if each.name in failed and each.causes)
     return " ".join(f"{each.name}: {'; '.join(sorted(each.causes))}" for each in found)
 
 

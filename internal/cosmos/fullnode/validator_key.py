@@ -28,7 +28,8 @@ _BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 """Annotation of Kubernetes on claims for which it chose the volume, or made it."""
 
 # `files` prints where keys and states are: at their usual places, and where the configuration has them.
-# `aside` gives a file a name that nothing has, not even a link that leads nowhere.
+# `own_of` prints where its copy is while a script fills the disk: the usual ones are hidden and outside of their folders,
+# which scripts remove. `aside` gives a file a name that nothing has, not even a link that leads nowhere.
 _FILES: Final = rf"""overlay="$HOME/.config/{CONFIG_OVERLAY}"
 value() {{
   [ ! -f "$2" ] || sed -n "s/^[[:space:]]*$1[[:space:]]*=[[:space:]]*[\"']\([^\"']*\)[\"'].*/\1/p" "$2"
@@ -47,6 +48,13 @@ files() {{
 }}
 keys() {{ files {KEY} priv_validator_key_file key-file; }}
 states() {{ files {STATE} priv_validator_state_file state-file; }}
+own_of() {{
+  case "$1" in
+    "$CHAIN_HOME/{KEY}") printf '%s\n' "$CHAIN_HOME/.own-validator-key" ;;
+    "$CHAIN_HOME/{STATE}") printf '%s\n' "$CHAIN_HOME/.own-validator-state" ;;
+    *) printf '%s\n' "$1.own" ;;
+  esac
+}}
 aside() {{
   [ -e "$1" ] || [ -L "$1" ] || return 0
   number=1
@@ -71,6 +79,7 @@ fi
 if [ "$was" != "$0" ] && [ "$2" != {KEEP} ]; then
   {{ keys; states; }} | while IFS= read -r file; do
     aside "$file" "$file" "The disk is a copy of another node's, whose file is now"
+    aside "$(own_of "$file")" "$file" "The disk is a copy of another node's, whose file is now"
   done
 fi
 if [ ! -f "$mark" ] || [ "$(cat "$mark")" != "$0" ]; then
@@ -86,28 +95,29 @@ RESTORE: Final = f"""\
 {_FILES}differ() {{ [ -e "$1" ] && [ -e "$2" ] && [ "$(cat "$1")" != "$(cat "$2")" ]; }}
 if [ ! -e "$RESTORING" ]; then
   {{ keys; states; }} | while IFS= read -r file; do
-    aside "$file.own" "$file" "A copy from before is now"
-    if [ -e "$file" ]; then cp -p "$file" "$file.own"; fi
+    own="$(own_of "$file")"
+    if [ ! -e "$file" ] || differ "$own" "$file"; then aside "$own" "$file" "A copy from before is now"; fi
+    if [ -e "$file" ]; then cp -p "$file" "$own"; fi
   done
-  former="$CHAIN_HOME/.own-validator-key"
-  aside "$former" "$CHAIN_HOME/{KEY}" "A copy from before is now"
   touch "$RESTORING"
 fi
-if [ -e "$CHAIN_HOME/.own-validator-key" ]; then mv "$CHAIN_HOME/.own-validator-key" "$CHAIN_HOME/{KEY}.own"; fi
 sh -c "$0"
 moves=""
 if [ "${{1:-}}" = {KEEP} ]; then
   moves="$(keys | while IFS= read -r file; do
-    if [ -e "$file" ] && {{ [ ! -e "$file.own" ] || differ "$file" "$file.own"; }}; then echo yes; fi
+    own="$(own_of "$file")"
+    if [ -e "$file" ] && {{ [ ! -e "$own" ] || differ "$file" "$own"; }}; then echo yes; fi
   done)"
 fi
 {{ keys; states; }} | while IFS= read -r file; do
+  own="$(own_of "$file")"
   if [ -n "$moves" ]; then
-    if differ "$file" "$file.own"; then aside "$file.own" "$file" "The node's former file is now"; fi
-  elif [ -e "$file.own" ]; then
-    if differ "$file" "$file.own"; then aside "$file" "$file" "What the script brought is now"; fi
+    if differ "$file" "$own"; then aside "$own" "$file" "The node's former file is now"; fi
+  elif [ -e "$own" ]; then
+    if differ "$file" "$own"; then aside "$file" "$file" "What the script brought is now"; fi
     if [ ! -e "$file" ]; then
-      cp -p "$file.own" "$file.new"
+      mkdir -p "${{file%/*}}"
+      cp -p "$own" "$file.new"
       mv "$file.new" "$file"
     fi
   else
@@ -115,7 +125,7 @@ fi
   fi
 done
 rm "$RESTORING"
-{{ keys; states; }} | while IFS= read -r file; do rm -f "$file.own"; done
+{{ keys; states; }} | while IFS= read -r file; do rm -f "$(own_of "$file")"; done
 """
 """What fills the disk by the script "$0": the node's own key stays, whatever that brings; nothing is lost."""
 

@@ -302,3 +302,39 @@ def test_a_script_that_brings_a_key_where_there_is_none_has_it_set_aside(
     assert aside.is_symlink()
     second = disk.file("config/priv_validator_key.json.set-aside-2")
     assert second.read_text().strip() == OTHER
+
+
+@pytest.mark.criterion("G-N5")
+@pytest.mark.parametrize("before", ["true", 'rm -rf "$CHAIN_HOME/data"', 'rm -rf "$CHAIN_HOME"/*'])
+def test_a_script_that_removes_what_was_there_leaves_key_and_state(
+    disk: NodeDisk, before: str
+) -> None:
+    """The configuration names the usual places once more, as `init` writes it."""
+    disk.sign_with(OWN, 777)
+    (disk.chain / "data" / "state.db").rmdir()
+    disk.file(".disk-of").write_text("chains/test-1\n")
+    disk.file("config/config.toml").write_text(
+        f'priv_validator_key_file = "{validator_key.KEY}"\n'
+        f'priv_validator_state_file = "{validator_key.STATE}"\n'
+    )
+    script = f'{before}; mkdir -p "$CONFIG_DIR"; {bringing(OTHER)}'
+    assert disk.start(1, chain__snapshotScript=script) == OWN
+    assert disk.file(validator_key.STATE).read_text() == "777"
+    assert not [*disk.chain.glob("**/*own*")]
+    for name, brought in ((validator_key.KEY, OTHER), (validator_key.STATE, "5")):
+        (aside,) = disk.chain.glob(f"{name}.set-aside-*")
+        assert aside.read_text().strip() == brought
+
+
+@pytest.mark.criterion("G-N5")
+def test_a_copy_of_a_disk_that_was_being_filled_brings_no_key(
+    disk: NodeDisk, tmp_path: Path
+) -> None:
+    disk.sign_with(OWN, 777)
+    (disk.chain / "data" / "state.db").rmdir()
+    disk.file(".disk-of").write_text("chains/test-1\n")
+    disk.file(".own-validator-key").write_text(OWN)
+    disk.file(".restoring").touch()
+    copy = disk.copy_to(tmp_path / "second")
+    assert copy.start(0, chain__snapshotScript=bringing(OTHER)) == "{}"
+    assert not copy.file(".own-validator-key").exists()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -84,8 +85,9 @@ class CloudRunRuns:
                 # They are not to wait in the bucket until it is tried again. Another manager, or a request whose
                 # answer was lost, may have made the run meanwhile.
                 refused = isinstance(error, RunRefused) or error.status in _REFUSALS
-                if refused and await self._find(owner, run_id) is None:
-                    await self._files.remove(f"{run_id}/")
+                with suppress(CloudError):  # the refusal is what is reported
+                    if refused and await self._find(owner, run_id) is None:
+                        await self._files.remove(f"{run_id}/")
                 raise
         return await self._reported(run_id, seen)
 
