@@ -172,19 +172,6 @@ class TenantStatus(ApiModel):
     """The value of the annotation ctrlruntime.dev/reconcile-now that was last carried out."""
 
 
-ROW_COLUMNS = (
-    PrintColumn("Object Namespace", ".metadata.namespace", "string", priority=1),
-    PrintColumn("Object UID", ".metadata.uid", "string", priority=1),
-    PrintColumn("Deleting", ".metadata.deletionTimestamp", "string", priority=1),
-    PrintColumn("Generation", ".metadata.generation", "integer", priority=1),
-    PrintColumn("Observed", ".status.observedGeneration", "integer", priority=1),
-    condition_column("Is Ready", "Ready", priority=1),
-    condition_column("Degraded", "Degraded", "reason", priority=1),
-    condition_column("Removals", "RemovalPending", "reason", priority=1),
-)
-"""What managers that share the tenants watch of those that are another one's."""
-
-
 class Tenant(
     Resource[TenantSpec, TenantStatus],
     group=GROUP,
@@ -204,7 +191,6 @@ class Tenant(
         condition_column("Conditions", "Ready", "reason"),
         AGE,
         condition_column("Message", "Ready", "message"),
-        *ROW_COLUMNS,
     ),
 ):
     """One tenant: a row's values and the resources rendered from them."""

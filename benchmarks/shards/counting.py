@@ -53,7 +53,7 @@ class ShardFigures:
     watch_bytes_share: float = 0.0
     """What the server sent on the watches of the member that got most, to what one manager gets."""
     object_bytes_share: float = 0.0
-    """The same of what tenants have: of Tenants themselves every member watches rows."""
+    """The same of what tenants have: every member watches all Tenants."""
     steady_seconds: float = 0.0
     steady_requests: int = 0
     restart_writes: int = 0

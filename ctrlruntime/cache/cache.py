@@ -33,10 +33,9 @@ from ctrlruntime.cache.listwatch import ListWatch, ServerListWatch
 from ctrlruntime.cache.lookup import InformerLookup, Informers, readable, shows
 from ctrlruntime.cache.observe import InformerObserver, InformerStats, NoInformerObserver
 from ctrlruntime.cache.options import CacheOptions, KindCacheOptions
-from ctrlruntime.cache.reading import Query, view
+from ctrlruntime.cache.reading import Query
 from ctrlruntime.cache.redeclaration import Redeclaration, RestartNeeded
 from ctrlruntime.cache.reflector import ServerFeatures
-from ctrlruntime.cache.row_watch import RowColumns
 from ctrlruntime.cache.selection import both_labels
 from ctrlruntime.cache.store import IndexFn
 from ctrlruntime.cache.uses import Declared, InformerHandle, InformerUses, Use
@@ -103,7 +102,6 @@ class Cache:
         optional: bool = False,
         sync_timeout: float | None = None,
         sharded: bool | None = None,
-        rows: RowColumns | None = None,
     ) -> InformerHandle:
         """Request that a kind is watched, from now or from the start of the cache on.
 
@@ -112,9 +110,8 @@ class Cache:
         restrict what is cached: everything else is not found. ``track_manager`` keeps that field
         manager's owned fields as ``Entry.owned``. ``sync_timeout`` is the number of seconds that
         `wait_started` gives the first list; with ``optional`` it then goes on without it. ``sharded``: only objects
-        of the slots that were taken (`take_slots`); by default as the options have it. ``rows``: watch rows in place of objects,
-        see `RowWatch`; the first declaration decides. Raises ValueError for a second track_manager and for a transform on
-        an informer that has another or none, InvalidSelector, and IndexConflict.
+        of the slots that were taken (`take_slots`); by default as the options have it. Raises ValueError for a second track_manager
+        and for a transform on an informer that has another or none, InvalidSelector, and IndexConflict.
         """
         mapping, certain = self._mapping(kind)
         selection = self._selection(mapping, namespaces, labels, fields, sharded)
@@ -129,7 +126,6 @@ class Cache:
                 track_manager=track_manager,
                 indexes=indexes,
                 transform=transform,
-                rows=rows,
             )
             use = self._uses.add(key, informer)
             self._lookup.add(informer)
@@ -278,7 +274,7 @@ class Cache:
         entry = self.entry(kind, name, namespace=namespace)
         if not metadata_only and self.metadata_only(kind):
             raise OnlyMetadata(gvk_of(kind))
-        return None if entry is None else view(entry, kind, metadata_only)
+        return None if entry is None else _view(entry, kind, metadata_only)
 
     @overload
     def list(
@@ -324,7 +320,7 @@ class Cache:
         found = self.entries(
             kind, namespace, labels=labels, fields=fields, index=index, limit=limit
         )
-        return [view(entry, kind, metadata_only) for entry in found]
+        return [_view(entry, kind, metadata_only) for entry in found]
 
     # -- our own writes --------------------------------------------------------------------
 
@@ -479,7 +475,6 @@ class Cache:
         track_manager: str | None,
         indexes: Mapping[str, IndexFn] | None,
         transform: Transform | None,
-        rows: RowColumns | None,
     ) -> Informer:
         async def resolve() -> RESTMapping:
             return mapping if certain else await self.live_client.mapper.resolve(mapping.gvk)
@@ -502,7 +497,6 @@ class Cache:
             indexes=indexes,
             transform=transform,
             slots=self._slots,
-            rows=rows,
         )
 
     def _mapping(self, kind: KindRef) -> tuple[RESTMapping, bool]:
@@ -546,7 +540,6 @@ class Cache:
             labels=labels,
             fields=informer.selection.fields,
             metadata_only=informer.metadata_only,
-            rows=lambda: informer.rows is not None and informer.rows.usable,
         )
 
     def _share(
@@ -594,3 +587,11 @@ class Cache:
     def _check_full(self, kind: KindRef, metadata_only: bool) -> None:
         if not metadata_only and self.metadata_only(kind):
             raise OnlyMetadata(gvk_of(kind))
+
+
+def _view(entry: Entry, kind: KindRef, metadata_only: bool) -> Resource[Any, Any] | Manifest:
+    if metadata_only:
+        return {"apiVersion": entry.api_version, "kind": entry.kind, "metadata": entry.metadata()}
+    if isinstance(kind, type):
+        return entry.typed(kind)
+    return entry.decode()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
@@ -23,7 +23,6 @@ from ctrlruntime.cache.own_changes import OwnChanges
 from ctrlruntime.cache.own_events import OwnEvents
 from ctrlruntime.cache.reflector import Reflector, ServerFeatures
 from ctrlruntime.cache.registration import Registration, wait_for
-from ctrlruntime.cache.row_watch import RowColumns, RowWatch
 from ctrlruntime.cache.scope_sink import ReplaceList, ScopeSink
 from ctrlruntime.cache.selection import Selection
 from ctrlruntime.cache.slot_moves import SlotMoves
@@ -31,7 +30,6 @@ from ctrlruntime.cache.slot_watch import SlotScopes
 from ctrlruntime.cache.store import IndexFn, Store
 from ctrlruntime.cache.usercode import check_synchronous
 from ctrlruntime.cache.versions import number
-from ctrlruntime.cache.whole_reads import WholeReads
 from ctrlruntime.cache.write_overlay import ListTicket, PendingWrite, WriteOverlay
 from ctrlruntime.client.errors import INSTALL
 from ctrlruntime.side_by_side import as_failure, first_to_end, is_being_cancelled
@@ -74,14 +72,13 @@ class Informer:
         indexes: Mapping[str, IndexFn] | None = None,
         transform: Transform | None = None,
         slots: Iterable[int] = (),
-        rows: RowColumns | None = None,
     ) -> None:
-        """`slots`: those that a sharded selection begins with. `rows`: watch rows with these columns."""
+        """`slots`: those that a sharded selection begins with."""
         self.mapping = mapping
         self.selection = selection
         self.metadata_only = metadata_only
         self.track_manager = track_manager
-        self._deps = deps if rows is None else replace(deps, options=deps.options.in_pages())
+        self._deps = deps
         self._log: FilteringBoundLogger = (
             deps.logger if deps.logger is not None else structlog.get_logger("ctrlruntime.cache")
         ).bind(kind=str(mapping.gvk))
@@ -105,23 +102,21 @@ class Informer:
         self._synced = asyncio.Event()
         self.readable = False
         """Whether it was ever synced; it stays so while a widened selection of fields is read."""
-        self._started_at = self._last_event_at = self._clock()
+        self._started_at = self._clock()
+        self._last_event_at = self._clock()
         self._lists = 0
         self._decoder = self._new_object_decoder(transform)
         self.decode = self._decoder.decode
         self.decode_listed = self._decoder.decode_listed
-        self._own_changes = OwnChanges()
-        watched = (self.store, self._log, self._own_changes.is_open)
-        self.rows = None if rows is None else RowWatch(rows, *watched)
         self._overlay = self._new_overlay()
         self.own_events = OwnEvents(self.store)
+        self._own_changes = OwnChanges()
         self.unconfirmed = self._overlay.unconfirmed
         """Whether a key is unconfirmed. Looked up here: it is called for every reconcile and every write."""
         self._follower = self._new_follower()
         self._in_pages = False
         self._catch_up = self._new_catch_up()
         self.moves = self._new_moves()
-        self._whole = None if self.rows is None else self._new_whole_reads(self.rows)
 
     @property
     def gvk(self) -> GroupVersionKind:
@@ -147,8 +142,6 @@ class Informer:
         """
         if self.synced and self.missing_since is None:
             await self._catch_up.run(self.selection.scopes, timeout)
-            if self.rows:
-                await self.rows.caught_up(timeout)
 
     @property
     def restarting(self) -> bool:
@@ -319,8 +312,7 @@ class Informer:
                 name=str(self.gvk),
                 logger=self._deps.logger,
             )
-        rows = [self.rows.run()] if self.rows else []
-        await first_to_end(*(each.run() for each in self._reflectors.values()), *rows)
+        await first_to_end(*(each.run() for each in self._reflectors.values()))
 
     def _source(self, scope: str, slots: Iterable[int] | None = None) -> ListWatch:
         """For the slots that it has, or for these."""
@@ -344,7 +336,6 @@ class Informer:
             watch_restarted=lambda: self._deps.observer.watch_restarted(self.gvk),
             failed=self._failed,
             slots=self._slots.of(scope),
-            rows=self.rows,
         )
 
     def _missing(self, error: Exception) -> None:
@@ -443,8 +434,6 @@ class Informer:
         """Report again what the watch brought meanwhile, as far as it was not of this request."""
         self._overlay.end(ticket)
         self._handlers.emit_all(self._as_of_now(self._own_changes.end(ticket.key)))
-        if self.rows:
-            self.rows.ended(ticket.key)
 
     def _observed(self, entry: Entry, event: Event | None) -> Event | None:
         """Return what to report of an event of the watch, and of the change it made, if any."""
@@ -467,8 +456,6 @@ class Informer:
         events = self._overlay.wrote(entry, ticket)
         self._own_changes.wrote(entry, events)
         if events:
-            if self.rows:
-                self.rows.stored(entry)
             self.own_events.expect(entry)
             self._handlers.emit_all(events)
 
@@ -519,8 +506,6 @@ class Informer:
                     source, name, self.decode_listed, not_older_than=str(ticket.bound)
                 )
             self._handlers.emit_all(self._overlay.settle(ticket, entry, version))
-            if self._whole:
-                self._whole.read(key, entry, ticket.sequence)
         finally:
             self._overlay.end(ticket)
         return self.store.get_by_key(key)
@@ -589,11 +574,4 @@ class Informer:
             matches=self._slots.matcher(selection.matcher(metadata_only=self.metadata_only)),
             namespaces=selection.namespaces or (),
             selective=bool(selection.label_keys or selection.fields),
-            behind=None if self.rows is None else self.rows.is_behind,
         )
-
-    def _new_whole_reads(self, rows: RowWatch) -> WholeReads:
-        self.add_handler(rows)
-        lister, emit = partial(self._deps.list_watch, self), self._handlers.emit_all
-        reads = (self.refresh, self.decode_listed, emit)
-        return WholeReads(rows, self._overlay, self.selection, lister, *reads)

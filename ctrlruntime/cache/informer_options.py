@@ -1,7 +1,7 @@
 """What all informers of a cache share: their times, and what changes an object before it is kept."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry, KindT
@@ -30,7 +30,3 @@ class InformerOptions:
     failure_threshold: int = 5
     """After how many unexpected errors in a row an informer counts as failed, and with it the manager's
     liveness check. Errors are in a row until one is ``backoff.reset_after`` seconds past."""
-
-    def in_pages(self) -> "InformerOptions":
-        """Return the same with lists that are no head of a watch."""
-        return replace(self, reflector=replace(self.reflector, streaming=False))

@@ -9,7 +9,7 @@ import msgspec
 
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.client.calling import METADATA_ONLY, METADATA_ONLY_LIST, ROWS
+from ctrlruntime.client.calling import METADATA_ONLY, METADATA_ONLY_LIST
 from ctrlruntime.client.reads import list_items, selector_params
 from ctrlruntime.client.transport import Transport, list_meta
 
@@ -53,15 +53,12 @@ class ServerListWatch:
         fields: str | None = None,
         metadata_only: bool = False,
         list_timeout: float = 60.0,
-        rows: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`rows`: whether watches have rows of a table in place of objects."""
         self._transport = transport
         self._path = mapping.path(namespace=namespace)
         self._selectors = selector_params(labels, fields)
         self._metadata_only = metadata_only
         self._list_timeout = list_timeout
-        self._rows = rows
 
     def pages(
         self, *, limit: int, not_older_than: str | None = None, name: str | None = None
@@ -91,15 +88,12 @@ class ServerListWatch:
         if request.initial_events:
             params["sendInitialEvents"] = "true"
             params["resourceVersionMatch"] = "NotOlderThan"
-        form = METADATA_ONLY if self._metadata_only else ""
-        if self._rows():
-            form, params["includeObject"] = ROWS, "None"
         return self._transport.watch_lines(
             self._path,
             params,
             inactivity=request.inactivity,
             timeout=request.timeout + self._GRACE,
-            headers={"Accept": form} if form else None,
+            headers={"Accept": METADATA_ONLY} if self._metadata_only else None,
         )
 
 

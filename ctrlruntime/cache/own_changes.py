@@ -35,10 +35,6 @@ class OwnChanges:
         """Take in that a write is sent."""
         self._open[key] += 1
 
-    def is_open(self, key: Key) -> bool:
-        """Whether a write of an object is under way."""
-        return key in self._open
-
     def wrote(self, entry: Entry, events: list[Event]) -> None:
         """Take in the answer of a write, and mark the change that it made."""
         if presumed := self._presumed.get(entry.key):

@@ -14,8 +14,6 @@ from ctrlruntime.cache.store import Store
 LIMIT: Final = 4096
 """How many answered writes are remembered whose event has not come. Beyond, events are decoded."""
 _VERSION: Final = b'"resourceVersion":"'
-_ROW: Final = b'"rows":['
-_COLUMNS: Final = b'"columnDefinitions":[{'
 _TYPES: Final = (b'{"type":"MODIFIED",', b'{"type":"ADDED",')
 
 
@@ -48,9 +46,4 @@ class OwnEvents:
         entry = self._store.get_by_key(key)
         if entry is None or entry.resource_version.encode() != version:
             return None
-        if b'"uid":"%b"' % entry.uid.encode() in line:
-            return entry
-        is_row = (
-            _ROW in line and _COLUMNS not in line
-        )  # the first of a watch has the titles of cells
-        return entry if is_row and b'"%b"' % entry.uid.encode() in line else None
+        return entry if b'"uid":"%b"' % entry.uid.encode() in line else None

@@ -3,10 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from ctrlruntime.api.kinds import Manifest
-from ctrlruntime.api.resource import KindRef, Resource
 from ctrlruntime.cache.entry import Entry, Key
 from ctrlruntime.cache.errors import UnsupportedRead
 from ctrlruntime.cache.store import Store
@@ -109,12 +107,3 @@ def _by_indexes(store: Store, indexes: IndexValues) -> Entries:
         keys = {entry.key for entry in store.by_index(index, value)}
         found = [entry for entry in found if entry.key in keys]
     return found
-
-
-def view(entry: Entry, kind: KindRef, metadata_only: bool) -> Resource[Any, Any] | Manifest:
-    """Return an entry as its kind is read: a typed object, a manifest, or its metadata."""
-    if metadata_only:
-        return {"apiVersion": entry.api_version, "kind": entry.kind, "metadata": entry.metadata()}
-    if isinstance(kind, type):
-        return entry.typed(kind)
-    return entry.decode()

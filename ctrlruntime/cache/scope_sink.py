@@ -3,12 +3,9 @@
 from collections.abc import Callable
 from typing import Protocol
 
-import msgspec
-
 from ctrlruntime.cache.entry import Document, Entry
 from ctrlruntime.cache.events import Event
 from ctrlruntime.cache.object_decoder import ObjectDecoder
-from ctrlruntime.cache.row_watch import RowWatch, is_row
 from ctrlruntime.cache.slot_watch import SlotWatch
 from ctrlruntime.cache.versions import version
 from ctrlruntime.cache.write_overlay import ListTicket, WriteOverlay
@@ -48,11 +45,11 @@ class ScopeSink:
         watch_restarted: Callable[[], None],
         failed: Callable[[Exception], None],
         slots: SlotWatch | None = None,
-        rows: RowWatch | None = None,
     ) -> None:
         self.reported = reported
         self._observed = observed
         self.decode_listed = decoder.decode_listed
+        self.decode_deleted = decoder.decode_deleted
         self.watch_restarted = watch_restarted
         self.failed = failed
         self._scope = scope
@@ -62,24 +59,10 @@ class ScopeSink:
         self._emit = emit
         self._touched = touched
         self._slots = slots
-        self._rows = rows
 
     def decode(self, body: Document) -> Entry | None:
-        if self._rows is not None and is_row(body):
-            return self._row(self._rows, body, deleted=False)
         held = self._decoder.held(body)
         return self._decoder.decode(body) if held is None else held
-
-    def decode_deleted(self, body: msgspec.Raw | Document) -> Entry | None:
-        if self._rows is not None and isinstance(body, dict) and is_row(body):
-            return self._row(self._rows, body, deleted=True)
-        return self._decoder.decode_deleted(body)
-
-    def _row(self, rows: RowWatch, body: Document, *, deleted: bool) -> Entry | None:
-        entry, at = rows.take(body, deleted=deleted)
-        if entry is None:
-            self.bookmark(at)
-        return entry
 
     def begin_list(self) -> ListTicket:
         return self._overlay.begin_list(self._scope)

@@ -97,19 +97,14 @@ class WriteOverlay:
         matches: Matches = _always,
         namespaces: Collection[str] = (),
         selective: bool = False,
-        behind: Callable[[Key], bool] | None = None,
     ) -> None:
-        """Use the store. ``selective``: the watch has selectors, so its DELETED may only mean that an object left them.
-
-        ``behind``: whether an object is not stored whole as of what the watch reported of it.
-        """
+        """Use the store. ``selective``: the watch has selectors, so its DELETED may only mean that an object left them."""
         self.store = store
         self._clock = clock
         self._matches = matches
         self._scopes = {name: _Scope() for name in namespaces or ("",)}
         self._split = bool(namespaces)
         self._selective = selective
-        self._behind = behind
         self._newest = 0
         self._sequence = 0
         self._open: dict[int, PendingWrite] = {}
@@ -322,8 +317,7 @@ class WriteOverlay:
         scope = self._scopes[self._scope_name(entry.namespace)]
         events = self._catch_up(entry.key) if scope.pending else []
         self._newest = max(self._newest, written)
-        behind = self._behind is not None and self._behind(entry.key)
-        if written <= scope.progress and not behind:
+        if written <= scope.progress:
             return events
         admitted = self._matches(entry)
         if admitted is None:
@@ -331,7 +325,7 @@ class WriteOverlay:
             return events
         if admitted:
             since = 0 if ticket is None else ticket.sequence
-            return _and(events, self._accept(entry, same=behind, since=since))
+            return _and(events, self._accept(entry, since=since))
         return _and(events, self._leave(entry, written))
 
     def deleted(self, ticket: PendingWrite, uid: str | None) -> list[Event]:
@@ -420,10 +414,6 @@ class WriteOverlay:
             return events
         self.store.remove(ticket.key)
         return [*events, DeleteEvent(old, unknown=True)]
-
-    def complete(self, entry: Entry, since: int) -> list[Event]:
-        """Take in a whole object that was read with request ``since``, in place of one that is behind."""
-        return _and(self._catch_up(entry.key), self._accept(entry, same=True, since=since))
 
     # -- the rules -------------------------------------------------------------------------
 

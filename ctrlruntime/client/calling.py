@@ -31,7 +31,6 @@ from ctrlruntime.intake.shallow import split_members, split_members_or_fail
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_ONLY_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-ROWS = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json"
 
 
 class _Version(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -191,7 +191,7 @@ def _own_tenants(
         parts.manager.logger,
         parts.informers.values.informer.store,
     )
-    own = OwnTenants(reconciler, slots, labels, tenants, forget, parts.stores.rows)
+    own = OwnTenants(reconciler, slots, labels, tenants, forget)
     parts.objects.events.add_listener(wrong_labels(parts.manager.logger))
     slots.ownership.subscribe(own)
     parts.manager.add(labels)
@@ -338,7 +338,7 @@ def _registry_reconciler(
             _write_backs(parts, signals, queries),
         ),
         planner=_registry_planner(parts, signals, queries.types, holds),
-        tenants=TenantWriter(stores.tenants, secrets, writers, awaited, stores.rows),
+        tenants=TenantWriter(stores.tenants, secrets, writers, awaited),
         removal=RegistryRemoval(
             stores, secrets, writers, parts.definitions, orphan_requests, parts.options.clock, holds
         ),

@@ -29,7 +29,6 @@ from internal.tenancy.shared.missing_permissions import Grants
 from internal.tenancy.shared.pools import WorkerPools
 from internal.tenancy.shared.rollout import Rollouts
 from internal.tenancy.shared.tally import Tally
-from internal.tenancy.shared.tenant_rows import TenantColumns
 from internal.tenancy.sources import Sources
 from internal.tenancy.sync.neighbours import REGISTRY_INDEX, registry_of
 from internal.tenancy.template.compiled import Blueprints
@@ -71,12 +70,7 @@ class TenancyInformers:
         declare = manager.cache.declare
         values = f"{VALUES}=true"
         made = cls(
-            tenants=declare(
-                Tenant,
-                track_manager=FIELD_MANAGER,
-                indexes={OWNER_INDEX: owner_keys},
-                rows=None if slots is None else TenantColumns(),
-            ),
+            tenants=declare(Tenant, track_manager=FIELD_MANAGER, indexes={OWNER_INDEX: owner_keys}),
             registries=declare(TenantRegistry),
             templates=declare(TenantTemplate, indexes={REGISTRY_INDEX: registry_of}),
             values=declare(SECRET, labels=values)
@@ -108,7 +102,6 @@ class TenancyInformers:
             self.registries.informer.store,
             self.templates.informer.store,
             self.tenants.informer.store,
-            self.tenants.informer.rows,
         )
 
     def exists(self, uid: str) -> bool:

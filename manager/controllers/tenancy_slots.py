@@ -11,7 +11,6 @@ from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache import DeleteEvent, Event, Store
-from ctrlruntime.cache.row_watch import RowWatch
 from ctrlruntime.controller.predicates import entries_of
 from ctrlruntime.controller.reconcile import Reconciler, Result
 from ctrlruntime.queue import Request
@@ -31,8 +30,6 @@ class OwnTenants:
     tenants: Store
     forget: Callable[[Request], None]
     """Drops what is kept in memory of a tenant that is another process's now."""
-    rows: RowWatch | None = None
-    """Which tenants are not stored whole: those of other processes."""
     _running: Counter[int] = field(default_factory=Counter)
     _ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -54,9 +51,7 @@ class OwnTenants:
             self._ended.set()
 
     async def take(self, slots: frozenset[int]) -> None:
-        """Read the tenants of slots that come whole; the manager lists what they have."""
-        if self.rows is not None:
-            await self.rows.take_slots(slots)
+        """Do nothing: the manager lists the objects of slots that come."""
 
     def begin(self, slots: frozenset[int]) -> None:
         """Look what has no label in slots that are this process's now, and reconcile their tenants."""
@@ -67,8 +62,6 @@ class OwnTenants:
         while any(self._running[slot] for slot in slots):
             self._ended.clear()
             await self._ended.wait()
-        if self.rows is not None:
-            self.rows.drop_slots(slots)
         for entry in self.tenants.list():
             if slot_of(entry.name, namespace=entry.namespace) in slots:
                 self.forget(Request(entry.name, namespace=entry.namespace))

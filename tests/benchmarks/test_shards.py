@@ -85,7 +85,6 @@ async def test_two_managers_share_a_fleet_within_the_bounds_but_for_chance() -> 
     assert [each for each in found.violations() if not each.startswith(chance)] == []
     assert 0.5 <= found.largest_share < 1
     assert found.unowned_seconds < 120
-    assert 0 < found.object_bytes_share < 1
-    assert 0 < found.watch_bytes_share < 0.8  # of Tenants that are another one's: rows
+    assert found.watch_bytes_share > found.object_bytes_share > 0
     assert found.runs >= 18
     assert found.moved_slots == 32

@@ -44,8 +44,6 @@ class FixedSlots:
         """Give slots to the process."""
         assert self.cache is not None
         await self.cache.take_slots(slots)
-        for each in self.handovers:
-            await each.take(slots)
         self.held |= slots
         for each in self.handovers:
             each.begin(slots)

@@ -27,7 +27,7 @@ def counts(kind: Kind, found: Json) -> dict[str, Any]:
     """The integer columns that kubectl prints for an object; None is printed as nothing."""
     shown: dict[str, Any] = {}
     for column in kind.crd()["spec"]["versions"][0]["additionalPrinterColumns"]:
-        if column["type"] == "integer" and not column.get("priority"):
+        if column["type"] == "integer":
             value = found
             for part in column["jsonPath"].removeprefix(".").split("."):
                 value = (value or {}).get(part)

@@ -75,8 +75,6 @@ class RegistryReconciler:
         if is_paused(entry.annotations):
             await self.writers.statuses.pause(TenantRegistry.mapping(), entry)
             return None
-        if self.stores.rows is not None:
-            await self.stores.rows.known()
         if entry.deletion_timestamp is not None:
             self.rows.write_backs.forget(request)
             return await self.removal.tear_down(entry)
@@ -113,8 +111,6 @@ class RegistryReconciler:
             return
         state.replan = False
         try:
-            if self.stores.rows is not None:
-                await self.stores.rows.needed()
             await self._sync(registry, entry, state)
         except BaseException:
             state.replan = True  # not carried out in full: the retry has to plan again

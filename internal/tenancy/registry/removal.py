@@ -64,8 +64,6 @@ class RegistryRemoval:
         """Delete, release or hold the tenants; let the registry go once none is tied to it."""
         if FINALIZER not in entry.finalizers:
             return None
-        if self.stores.rows is not None:
-            await self.stores.rows.all()
         owner = owner_of(entry)
         tenants = self._held_by(owner)
         fate = await self._fate(entry, tenants)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from apis.tenancy import Tenant
-from ctrlruntime.cache.row_watch import RowWatch
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.errors import APIError, Conflict
 from ctrlruntime.controller.reconcile import reconcile_context
@@ -42,8 +41,6 @@ class TenantWriter:
     secrets: ValueSecrets
     writers: Writers
     awaited: AwaitedTenants
-    rows: RowWatch | None = None
-    """Which tenants are not stored whole, where several managers share them."""
 
     async def record_replacements(self, allowed: Plan, owner: Owner) -> tuple[Plan, list[str]]:
         """Record who replaces whom before anything is created or deleted.
@@ -116,8 +113,6 @@ class TenantWriter:
                 f"tenant {tenant.name!r} waits for the rollout of its template: no tenant has the content "
                 f"of its revision {tenant.version} unchanged"
             )
-        if self.rows is not None:
-            await self.rows.complete([(owner.namespace, tenant.name)])
         owner = taking_over(tenant, owner, self.tenants.get(tenant.name, namespace=owner.namespace))
         trouble = await self.secrets.write(tenant, builder, owner)
         if trouble:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ctrlruntime.cache import Entry, Store
-from ctrlruntime.cache.row_watch import RowWatch
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.lifecycle.status import StatusWriter
 from ctrlruntime.queue import Request
@@ -25,8 +24,6 @@ class TenancyStores:
     registries: Store
     templates: Store
     tenants: Store
-    rows: RowWatch | None = None
-    """Which tenants are not stored whole, where several managers share them."""
     approvals: ApprovalView = field(default_factory=lambda: ApprovalView(REGISTRY, RULES))
     """Which approvals of registries count."""
 

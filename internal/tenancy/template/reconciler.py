@@ -47,8 +47,6 @@ class TemplateReconciler:
         """Make one pass. Raises the client's errors."""
         if this.wait > 0:
             return Later(requeue_after=this.wait)
-        if self.stores.rows is not None:
-            await self.stores.rows.known()
         found = await self._standing(this.request, template, this.entry)
         self.reports.report(template, this, found)
         return None if found.verdict.lasting else Result(requeue_after=QUARANTINE_SECONDS)
